@@ -33,6 +33,7 @@ SECONDS, PATIENCE = 25.0, 240.0
 #: How long a problem must last at rest, longer than any backoff of the scheduler's queue (seconds).
 _LASTING = 90.0
 _POLL = 2.0
+_REFILL = 12
 
 
 @dataclass
@@ -79,7 +80,8 @@ class Case:
         )
         self.api.on_write = self._on_write
         self.network = Network(self.loop, self.api, self.faults, self.history)
-        self.checker = Checker(records_charges=self.mode is not Mode.STOCK, report=self.report)
+        records_charges = self.mode is not Mode.STOCK
+        self.checker = Checker(records_charges, self.report, lambda: self.loop.now)
         self.admin = Admin(self.api)
         self.nodes: Nodes | None = None
         self.placeholders: PlaceholderStates | None = None
@@ -173,6 +175,12 @@ class Case:
             self._apply(event)
         self._end_faults()
         await self._await_rest()
+        if self.dice("refill").random() < 0.3:
+            # Nothing of what was seen before may be forgotten: taints, what is taken, what is free.
+            self.history.note("case", "more pods")
+            for number in range(_REFILL):
+                self.history.note("case", self.admin.create_pod(self.dice(f"refill/{number}")))
+            await self._await_rest()
 
     def _apply(self, event: Event) -> None:
         if not self.faults.permits(event.key):
@@ -203,7 +211,7 @@ class Case:
         while not self.violations:
             await asyncio.sleep(_POLL)
             self._help_to_rest(deadline - patience)
-            problems = find_unrest(self)
+            problems = find_unrest(self) + (self.nodes.find_leaks() if self.nodes is not None else [])
             since = {each: since.get(each, self.loop.now) for each in problems}
             if self.writes != writes:
                 quiet_at, writes = self.loop.now, self.writes
@@ -213,8 +221,6 @@ class Case:
             if self.loop.now > deadline or lasting:
                 for each in lasting or problems or ["writes do not end"]:
                     self.report(f"at rest: {each}")
-        if self.nodes is not None and not self.violations:
-            self.nodes.check_at_rest()
 
     def _help_to_rest(self, since: float) -> None:
         """Do what kubelets, machines and people do in time."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from plimsoll.client.endpoints import NODES, RESOURCE_SLICES
 from tests.simulation.faults import Dice, Weather
 from tests.simulation.processes import LEASE, Supervised
+from tests.simulation.workload import Mode
 
 if TYPE_CHECKING:
     from tests.simulation.case import Case
@@ -81,7 +83,10 @@ def _faults(case: Case) -> Iterator[Event]:
         ("watches cut", 4, _cut),
         ("watches held", 6, _hold),
         ("pod deleted by force", 6, _force),
+        ("node cordoned", 2, _cordon),
     )
+    if case.mode is Mode.CONTROL_PLANE:
+        kinds += (("device tainted", 4, _taint),)
     if case.nodes is not None:
         kinds += tuple((name, weight, _same(action)) for name, weight, action in case.nodes.actions())
     dice = case.dice("faults")
@@ -203,3 +208,30 @@ def _hold(case: Case) -> Action:
 
 def _force(case: Case) -> Action:
     return lambda dice: case.admin.remove_pod(dice, force=True)
+
+
+def _cordon(case: Case) -> Action:
+    def run(dice: Dice) -> str:
+        tree = dice.choice(case.api.list_trees("nodes"))
+        name, closed = tree["metadata"]["name"], not tree["spec"].get("unschedulable")
+        case.admin.patch(NODES, name, {"spec": {"unschedulable": closed or None}})
+        return f"{'cordon' if closed else 'uncordon'} {name}"
+
+    return run
+
+
+def _taint(case: Case) -> Action:
+    """Taint a device of a slice that no driver publishes, or remove its taint."""
+
+    def run(dice: Dice) -> str:
+        tree = dice.choice(
+            [each for each in case.api.list_trees("resourceslices") if each["spec"].get("devices")]
+        )
+        devices = [dict(each) for each in tree["spec"]["devices"]]
+        device = dice.choice(devices)
+        if device.pop("taints", None) is None:
+            device["taints"] = [{"key": "broken", "effect": dice.choice(("NoSchedule", "NoExecute"))}]
+        case.admin.patch(RESOURCE_SLICES, tree["metadata"]["name"], {"spec": {"devices": devices}})
+        return f"taint or untaint {device['name']} of {tree['metadata']['name']}"
+
+    return run

@@ -29,6 +29,9 @@ Tree = dict[str, Any]
 Key = tuple[str, str]
 DeviceName = tuple[str, str, str]
 Amounts = dict[str, int]
+PLACEHOLDERS = "plimsoll-placeholders"
+#: Longest time for which a scheduler does not know what is published (seconds).
+STALE_SECONDS = 30.0
 
 
 @cache
@@ -44,6 +47,7 @@ class Checker:
     #: Whether pods record the charges of their claims; on stock servers placeholders stand for them.
     records_charges: bool = True
     report: Callable[[str], None] = lambda text: None
+    now: Callable[[], float] = lambda: 0.0
     pods: dict[str, Tree] = field(default_factory=dict)
     claims: dict[Key, Tree] = field(default_factory=dict)
     nodes: dict[str, Tree] = field(default_factory=dict)
@@ -52,6 +56,12 @@ class Checker:
     groups: dict[str, str] = field(default_factory=dict)
     #: Every device that was ever published, with its slice.
     devices: dict[DeviceName, tuple[Tree, Tree]] = field(default_factory=dict)
+    #: Devices that are not published, or were not until a time: nothing says what they charge.
+    missing_until: dict[DeviceName, float] = field(default_factory=dict)
+    #: Since when a device or node (by name) must not be chosen, by taints and cordons.
+    closed_since: dict[DeviceName | str, float] = field(default_factory=dict)
+    #: UIDs of pods that were bound with such devices.
+    uncharged: dict[str, None] = field(default_factory=dict)
     holders: dict[DeviceName, dict[str, Tree]] = field(default_factory=lambda: defaultdict(dict))
     users: dict[Key, dict[str, Tree]] = field(default_factory=lambda: defaultdict(dict))
     by_node: dict[str, dict[str, Tree]] = field(default_factory=lambda: defaultdict(dict))
@@ -66,9 +76,13 @@ class Checker:
             case "nodes":
                 tree = new or old
                 assert tree is not None
-                self.nodes.pop(tree["metadata"]["name"], None)
+                name = tree["metadata"]["name"]
+                self.nodes.pop(name, None)
                 if new is not None:
-                    self.nodes[tree["metadata"]["name"]] = new
+                    self.nodes[name] = new
+                    self._note_closed(
+                        name, bool(new["spec"].get("taints") or new["spec"].get("unschedulable"))
+                    )
             case "resourceslices":
                 self._on_slice(old, new)
 
@@ -81,7 +95,41 @@ class Checker:
             self.slices[new["metadata"]["name"]] = new
             spec = new["spec"]
             for device in spec.get("devices") or ():
-                self.devices[spec["driver"], spec["pool"]["name"], device["name"]] = (device, new)
+                name = (spec["driver"], spec["pool"]["name"], device["name"])
+                self.devices[name] = (device, new)
+                self._note_closed(name, bool(device.get("taints")))
+        self._note_missing((new or old or {})["spec"])
+
+    def _note_closed(self, name: DeviceName | str, is_closed: bool) -> None:
+        if is_closed:
+            self.closed_since.setdefault(name, self.now())
+        else:
+            self.closed_since.pop(name, None)
+
+    def _is_closed(self, name: DeviceName | str) -> bool:
+        """Return whether every scheduler knows by now that a device or node must not be chosen."""
+        return self.now() - self.closed_since.get(name, self.now()) > STALE_SECONDS
+
+    def _note_missing(self, changed: Tree) -> None:
+        """Note which devices of a pool no scheduler can see, because the pool is incomplete or lacks them."""
+        driver, pool = changed["driver"], changed["pool"]["name"]
+        specs = [each["spec"] for each in self.slices.values()]
+        specs = [each for each in specs if (each["driver"], each["pool"]["name"]) == (driver, pool)]
+        newest = max((each["pool"]["generation"] for each in specs), default=0)
+        current = [each for each in specs if each["pool"]["generation"] == newest]
+        is_complete = current and len(current) == current[0]["pool"]["resourceSliceCount"]
+        there = {device["name"] for each in current if is_complete for device in each.get("devices") or ()}
+        for name in self.devices:
+            if name[:2] == (driver, pool):
+                if name[2] not in there:
+                    self.missing_until[name] = float("inf")
+                elif self.missing_until.get(name) == float("inf"):
+                    self.missing_until[name] = self.now() + STALE_SECONDS
+
+    def _is_missing(self, key: Key) -> bool:
+        """Return whether a scheduler may not have known a device of a claim."""
+        results = allocation_results(self.claims[key]) if key in self.claims else ()
+        return any(self.missing_until.get(_device(each), 0.0) > self.now() for each in results)
 
     def _on_claim(self, old: Tree | None, new: Tree | None) -> None:
         tree = new or old
@@ -118,21 +166,27 @@ class Checker:
             return
         uid, node = new["metadata"]["uid"], node_of(new)
         self.pods[uid] = new
-        if not node or is_finished(new):
+        # Until a scheduler knows that the server stores charges, a placeholder repeats them.
+        if not node or is_finished(new) or new["metadata"]["namespace"] == PLACEHOLDERS:
             return
         self.by_node[node][uid] = new
         keys = _claims_of(new)
         for key in keys:
             self.users[key][uid] = new
         if old is None or node_of(old) != node:
+            if self._is_closed(node):
+                self.report(f"pod {name_of(new)} is bound to {node}, which has been closed for long")
+            noted = recorded_charges(new)
+            if any(key[1] not in noted and self._is_missing(key) for key in keys):
+                self.uncharged[uid] = None
             self._check_node(node)
             if None in claim_names(new):
                 self.report(f"pod {name_of(new)} is bound without its generated claim")
             for key in keys:
                 self._check_claim_of(new, key)
-                if self.records_charges and (charges := self.charges_of(key)):
-                    noted = recorded_charges(new).get(key[1], {})
-                    if {name: ceil(amount * 1000) for name, amount in noted.items()} != charges:
+                if self.records_charges and uid not in self.uncharged and (charges := self.charges_of(key)):
+                    found = noted.get(key[1], {})
+                    if {name: ceil(amount * 1000) for name, amount in found.items()} != charges:
                         self.report(f"pod {name_of(new)}: the charges of claim {key[1]} are not recorded")
 
     # -- checks
@@ -142,6 +196,8 @@ class Checker:
         if device not in self.devices:
             self.report(f"claim {claim}: device {name} was never published")
             return
+        if self._is_closed(device):
+            self.report(f"claim {claim}: device {name} has been tainted for long")
         tree, _ = self.devices[device]
         holders = list(self.holders[device].values())
         if not tree.get("allowMultipleAllocations"):
@@ -223,7 +279,8 @@ class Checker:
         for pod in self.by_node[node].values():
             for resource, amount in requests_of(pod).items():
                 total[resource] += amount
-            charged |= dict.fromkeys(_claims_of(pod))
+            if pod["metadata"]["uid"] not in self.uncharged:
+                charged |= dict.fromkeys(_claims_of(pod))
         for key in charged:
             for resource, amount in self.charges_of(key).items():
                 total[resource] += amount

@@ -16,6 +16,7 @@ from tests.simulation.node.kubelet import KubeletOptions
 from tests.simulation.node.simulated_node import SimulatedNode
 from tests.simulation.node.sockets import Sockets
 from tests.simulation.node.violations import HardwareChecker
+from tests.simulation.workload import Mode
 
 if TYPE_CHECKING:
     from tests.simulation.case import Case
@@ -62,9 +63,9 @@ class Nodes:
         """Remove the disks."""
         self._directory.cleanup()
 
-    def check_at_rest(self) -> None:
-        for node in self.by_name.values():
-            node.check_at_rest()
+    def find_leaks(self) -> list[str]:
+        """Return what is wrong at rest."""
+        return [f"node {name}: {each}" for name, node in self.by_name.items() for each in node.find_leaks()]
 
     def release_forgotten_claims(self) -> None:
         for node in self.by_name.values():
@@ -92,6 +93,8 @@ class Nodes:
         yield "driver stopped", 2, self._stop_driver
         yield "slices republished", 4, self._republish
         yield "device removed for a while", 2, self._remove_device
+        if self._case.mode is Mode.NODES:
+            yield "device tainted", 4, self._taint
         yield "node powered off", 2, self._power_off
         yield "node vanished", 1, self._vanish
         yield "node paused", 2, self._pause
@@ -131,6 +134,13 @@ class Nodes:
         driver.remove_device(tree["name"])
         self._later(dice.between(0.5, 10), lambda: driver.add_device(tree))
         return f"device {tree['name']} of {driver.inventory.pool} is gone for a while"
+
+    def _taint(self, dice: Dice) -> str:
+        driver = dice.choice(list(self._pick(dice).drivers.values()))
+        name = dice.choice(list(driver.inventory.devices))
+        taint = {"key": "broken", "effect": dice.choice(("NoSchedule", "NoExecute"))}
+        driver.taint(name, *(() if driver.inventory.taints.get(name) else (taint,)))
+        return f"taint or untaint {name} of {driver.inventory.pool}"
 
     def _power_off(self, dice: Dice) -> str:
         node = self._pick(dice)

@@ -14,13 +14,16 @@ from plimsoll.client import cache as informer_cache
 from plimsoll.client.leader_election import Election
 from plimsoll.controllers.resource_claim import claim_plan
 from plimsoll.ledger.node_ledger import pod_key
+from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.scheduler.binding import bind
 from plimsoll.scheduler.binding.attempts import BindAttempts
+from plimsoll.scheduler.binding.placeholders import PlaceholderBinder
 from plimsoll.scheduler.binding.writer import retry_until_answered
 from plimsoll.scheduler.process import api_writer, charge_writer, run
 from plimsoll.scheduler.process.shared_claims import MERGE
 from plimsoll.scheduler.queue.queue import SchedulingQueue
 from plimsoll.scheduler.snapshot import snapshot
+from plimsoll.scheduler.snapshot.published_devices import PublishedDevices
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
@@ -136,6 +139,32 @@ def _leader_goes_on() -> None:
     Election._keep = keep  # type: ignore[method-assign]
 
 
+def _taint_not_seen() -> None:
+    """The devices that are cached stay as they were when their slices change."""
+    real = PublishedDevices.on_slice
+
+    def on_slice(self: Any, slice: Any, added: bool) -> str:
+        before = self._inventory_outdated
+        node = real(self, slice, added)
+        if any(device.taints for device in slice.spec.devices):
+            self._inventory_outdated = before
+        return node
+
+    PublishedDevices.on_slice = on_slice  # type: ignore[method-assign]
+
+
+def _placeholder_not_created() -> None:
+    async def create(*arguments: Any) -> None:
+        return None
+
+    PlaceholderBinder.create = create  # type: ignore[assignment, method-assign]
+
+
+def _device_prepared_twice() -> None:
+    """A kubelet prepares a device for a claim while another one holds it."""
+    ClaimInfoCache._conflicts = lambda *arguments: iter(())  # type: ignore[method-assign]
+
+
 PLANTED: dict[str, Callable[[], None]] = {
     "unanswered-write-not-fenced": _unanswered_write_is_not_fenced,
     "new-leader-trusts-its-cache": _new_leader_trusts_its_cache,
@@ -148,4 +177,7 @@ PLANTED: dict[str, Callable[[], None]] = {
     "reservation-kept": _reservation_kept,
     "wake-up-lost": _wake_up_lost,
     "leader-goes-on": _leader_goes_on,
+    "taint-not-seen": _taint_not_seen,
+    "placeholder-not-created": _placeholder_not_created,
+    "device-prepared-twice": _device_prepared_twice,
 }

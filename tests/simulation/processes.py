@@ -27,6 +27,7 @@ CONTROLLERS = (
     "resourceclaim-controller",
     "garbage-collector-controller",
     "pod-garbage-collector-controller",
+    "device-taint-eviction-controller",
 )
 
 

@@ -26,7 +26,7 @@ from plimsoll.client.transport import Reply, Request
 from tests import virtual_time
 from tests.simulation.api import ApiServer, Change, Watch
 from tests.simulation.api.kinds import discovery_document
-from tests.simulation.api_requests import Dice, next_request, setup_requests, watch_objects
+from tests.simulation.api_requests import Dice, choose_weights, next_request, setup_requests, watch_objects
 from tests.sizes import seeds
 
 Tree = dict[str, Any]
@@ -181,6 +181,7 @@ async def play(seed: int) -> None:
     """Play one sequence, in every third case on servers without the alpha fields."""
     pair, rng = Pair(alpha_fields=seed % 3 != 0), Random(seed)
     dice = Dice(rng, pair.server.list_trees)
+    weights = choose_weights(dice)
     pages: list[Request] = []  # to be requested later
     with pytest.MonkeyPatch.context() as patched:
         for module in (binding, eviction, prepare_create):
@@ -199,7 +200,7 @@ async def play(seed: int) -> None:
             if rng.random() < 0.06:
                 await pair.watch(watch_objects(dice))
             has_page = pages and rng.random() < 0.4
-            request = pages.pop(rng.randrange(len(pages))) if has_page else next_request(dice)
+            request = pages.pop(rng.randrange(len(pages))) if has_page else next_request(dice, weights)
             reply = await pair.compare(request)
             pages += _next_page(request, reply)
         await pair.finish()

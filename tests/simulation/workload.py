@@ -127,6 +127,12 @@ class Admin:
         self.create_all(NAMESPACES, {"metadata": {"name": "plimsoll-placeholders"}})
         urgent = {"metadata": {"name": URGENT}, "value": 1000, "preemptionPolicy": "Never"}
         self.create_all(PRIORITY_CLASSES, urgent)
+        placeholder = {
+            "metadata": {"name": "plimsoll-placeholder"},
+            "value": 10**9,
+            "preemptionPolicy": "Never",
+        }
+        self.create_all(PRIORITY_CLASSES, placeholder)
         for name in DRIVERS:
             spec: Tree = {"selectors": [{"cel": {"expression": f'device.driver == "{name}.example.com"'}}]}
             meta: Tree = {"name": name}

@@ -16,9 +16,9 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
 def create_claim(dice: Dice) -> Request:
-    tree = manifests.claim(f"c{dice.rng.randrange(3)}")
+    tree = manifests.claim(dice.one(("c0", "c1")))
     tree["metadata"] = dice.metadata(tree["metadata"]["name"])
-    if dice.maybe(0.3):
+    if dice.maybe(0.5):
         tree["metadata"]["finalizers"] = [FINALIZER]
     if dice.maybe(0.1):
         tree["metadata"] = {
@@ -41,7 +41,7 @@ def create_claim(dice: Dice) -> Request:
 
 
 def _make_allocation(dice: Dice) -> Tree:
-    request = dice.one(("gpu", "gpu", "gpu", "gpu/big", "other"))
+    request = dice.one((*["gpu"] * 6, "gpu/big", "other"))
     result = {"request": request, "driver": DRIVER, "pool": "n0", "device": dice.one(("gpu-0", "gpu-1"))}
     if dice.maybe(0.05):
         del result[dice.one(("driver", "pool", "device"))]
@@ -87,6 +87,8 @@ def write_claim_status(dice: Dice) -> Request | None:
             ({"reservedFor": many}, MERGE if dice.maybe(0.5) else STRATEGIC),
         )
     )
+    if "deletionTimestamp" in meta and "allocation" in known and dice.maybe(0.5):
+        status, kind = {"reservedFor": [_make_consumer(dice)]}, STRATEGIC
     if dice.maybe(0.1):
         tree = {**claim, "status": {**known, **{k: v for k, v in status.items() if v is not None}}}
         if "$patch" not in str(tree):

@@ -57,7 +57,8 @@ def create_pod(dice: Dice) -> Request:
 
 
 def bind_pod(dice: Dice) -> Request | None:
-    pod = dice.object("pods")
+    unbound = [each for each in dice.find("pods") if "nodeName" not in each["spec"]]
+    pod = dice.one(unbound) if unbound and dice.maybe(0.7) else dice.object("pods")
     if pod is None:
         return None
     head: Tree = {"name": pod["metadata"]["name"], **dice.preconditions(pod["metadata"])}

@@ -1,11 +1,11 @@
-"""Requests that read or delete objects of any kind, watches, and requests that make no sense."""
+"""Reads, watches and deletions of objects of any kind, and requests that make no sense."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from plimsoll.client.transport import Request
-from tests.simulation.api_requests.dice import ENDPOINTS, Dice
+from tests.simulation.api_requests.dice import ENDPOINTS, MERGE, Dice
 
 Tree = dict[str, Any]
 
@@ -46,7 +46,8 @@ def watch_objects(dice: Dice) -> Request:
 
 
 def delete_object(dice: Dice) -> Request | None:
-    plural = dice.one(("pods", "pods", "pods", *ENDPOINTS))
+    """Return a deletion, mostly of a pod or a claim."""
+    plural = dice.one((*["pods"] * 4, *["resourceclaims"] * 4, *ENDPOINTS))
     if plural in ("namespaces", "serviceaccounts") or (tree := dice.object(plural)) is None:
         return None
     body: Tree = {"kind": "DeleteOptions", "apiVersion": "v1"}
@@ -60,6 +61,20 @@ def delete_object(dice: Dice) -> Request | None:
     if dice.maybe(0.1):
         body["dryRun"] = ["All"]
     return dice.write("DELETE", dice.path_of(plural, tree), body if dice.maybe(0.9) else None)
+
+
+def remove_finalizers(dice: Dice) -> Request | None:
+    """Return a patch without some or all finalizers, mostly of an object that is being deleted."""
+    found = [(plural, each) for plural in ("pods", "resourceclaims") for each in dice.find(plural)]
+    held = [pair for pair in found if "finalizers" in pair[1]["metadata"]]
+    deleted = [pair for pair in held if "deletionTimestamp" in pair[1]["metadata"]]
+    if not held:
+        return None
+    plural, tree = dice.one(deleted if deleted and dice.maybe(0.9) else held)
+    meta = tree["metadata"]
+    kept = dice.one((None, None, [], meta["finalizers"][1:]))
+    body = {"metadata": {"finalizers": kept, **dice.preconditions(meta)}}
+    return dice.write("PATCH", dice.path_of(plural, tree), body, MERGE)
 
 
 def delete_collection(dice: Dice) -> Request:

@@ -13,7 +13,7 @@ from tests.simulation.node.environment import NodeEnvironment
 from tests.simulation.node.hardware import Hardware, Inventory
 from tests.simulation.node.kubelet import Kubelet, KubeletOptions
 from tests.simulation.node.sockets import Sockets
-from tests.simulation.node.violations import HardwareChecker, NodeState, find_forgotten
+from tests.simulation.node.violations import HardwareChecker, NodeState, find_forgotten, find_leaks
 
 Tree = dict[str, Any]
 
@@ -96,6 +96,10 @@ class SimulatedNode:
         environment = self.environment
         pods = {uid: each.pod for uid, each in environment.containers.items()}
         return NodeState(self.hardware, environment.directory, pods, self.kubelet.forgotten)
+
+    def find_leaks(self) -> list[str]:
+        """Return what is wrong when nothing changes any more."""
+        return list(find_leaks(self.state(), self._checker.pods, self._checker.claims))
 
     def check_at_rest(self) -> None:
         """Report what is wrong when nothing changes any more."""

@@ -27,7 +27,7 @@ Allocation = tuple[str, str, str, str, str]
 
 
 class NodeState(NamedTuple):
-    """What the checker sees of a node."""
+    """View of a node that the checker has."""
 
     hardware: Hardware
     directory: Path

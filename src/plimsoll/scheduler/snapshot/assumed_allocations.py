@@ -1,7 +1,7 @@
 """Devices allocated to claims: by the API, or assumed by a binding in progress.
 
 An assumed allocation counts until its binding has ended, whenever the claim's status has none: the binding
-may write it again after somebody else has removed it. A claim for extended resources is assumed before the
+may write it again after it was removed. A claim for extended resources is assumed before the
 API server has assigned its UID; once it is allocated, that UID takes over what was assumed for its pod. Every
 change returns the released allocations, so that the snapshot can invalidate caches.
 """
