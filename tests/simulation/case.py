@@ -91,7 +91,9 @@ class Case:
         self.writes = 0
         self.at_rest = False
         names = ("scheduler-a", "scheduler-b") if self.has_election else ("scheduler-a",)
-        settings = scheduler_settings(elect=self.has_election)
+        settings = scheduler_settings(
+            elect=self.has_election, binds=self.dice("binds").choice((128, 128, 8, 2))
+        )
         self.schedulers = [scheduler(self, name, settings) for name in names]
         self.programs: list[Supervised] = [*self.schedulers, controllers(self, "controllers")]
         if self.mode is not Mode.CONTROL_PLANE:

@@ -74,6 +74,7 @@ def _change_weather(case: Case, weather: Weather) -> Callable[[Dice], str]:
 def _faults(case: Case) -> Iterator[Event]:
     kinds: tuple[tuple[str, int, Callable[[Case], Action]], ...] = (
         ("scheduler killed", 5, _kill_scheduler),
+        ("scheduler stopped", 3, _stop_scheduler),
         ("scheduler paused", 3, _pause),
         ("scheduler suspended", 2, _suspend),
         ("clock jumped", 2, _jump),
@@ -118,6 +119,17 @@ def _kill_scheduler(case: Case) -> Action:
         seconds = dice.random() * dice.choice((0.1, 1.0, 5.0))
         victim.kill(seconds)
         return f"kill {victim.name} for {seconds:.2f} s"
+
+    return run
+
+
+def _stop_scheduler(case: Case) -> Action:
+    def run(dice: Dice) -> str:
+        victim = _victim(case, dice)
+        if victim.process is None or not victim.process.alive:
+            return ""
+        victim.stop()
+        return f"stop {victim.name}"
 
     return run
 

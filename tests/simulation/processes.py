@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LEASE, RENEW, RETRY = 4.0, 3.0, 0.5
 #: Longest time for devices and volumes of a pod to become ready (milliseconds).
 BINDING_MS = 6000
+#: Time that a scheduler has for its bindings when it is stopped (seconds).
+STOP_SECONDS = 3.0
 CONTROLLERS = (
     "resourceclaim-controller",
     "garbage-collector-controller",
@@ -40,6 +42,8 @@ class Supervised:
         self._run = run
         self._starts = 0
         self.process: Process | None = None
+        #: Asks the process to end in good order.
+        self.stop: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Start a process, unless one is running."""
@@ -76,7 +80,7 @@ class Supervised:
         self._case.loop.call_at_global(self._case.loop.now + seconds, self.start)
 
 
-def scheduler_settings(*, elect: bool) -> SchedulerSettings:
+def scheduler_settings(*, elect: bool, binds: int = 128) -> SchedulerSettings:
     election = LeaderElection(elect=elect, lease=LEASE, renew=RENEW, retry=RETRY)
     settings = SchedulerSettings()
     profiles = tuple(
@@ -84,15 +88,24 @@ def scheduler_settings(*, elect: bool) -> SchedulerSettings:
         for each in settings.profiles
     )
     return msgspec.structs.replace(
-        settings, profiles=profiles, election=election, named_seconds=0.5, generated_seconds=2.0
+        settings,
+        profiles=profiles,
+        election=election,
+        named_seconds=0.5,
+        generated_seconds=2.0,
+        binds=binds,
+        stop_seconds=STOP_SECONDS,
     )
 
 
 def scheduler(case: Case, name: str, settings: SchedulerSettings) -> Supervised:
     async def run(client: Client, process: Process) -> None:
-        await SchedulerProcess(client, settings, identity=process.name).run()
+        program = SchedulerProcess(client, settings, identity=process.name)
+        supervised.stop = program.stop
+        await program.run()
 
-    return Supervised(case, name, run)
+    supervised = Supervised(case, name, run)
+    return supervised
 
 
 def controllers(case: Case, name: str) -> Supervised:
