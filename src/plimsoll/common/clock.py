@@ -14,6 +14,10 @@ class Clock(Protocol):
         """Return the seconds since 1970."""
         ...
 
+    def monotonic(self) -> float:
+        """Return the seconds of a clock that is never set: durations are measured by it."""
+        ...
+
     async def sleep(self, seconds: float) -> None: ...
 
 
@@ -22,6 +26,9 @@ class SystemClock:
 
     def now(self) -> float:
         return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

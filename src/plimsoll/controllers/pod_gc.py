@@ -105,7 +105,8 @@ class PodGCController:
 
     async def reconcile(self, key: str) -> ActionPlan:
         settings = self._context.settings
-        now = self._context.clock.now()
+        clock = self._context.clock
+        now = clock.monotonic()
         pods = [pod for pod in self._pods.items() if not is_kept(pod.metadata)]
         nodes = {node.metadata.name: node for node in self._nodes.items()}
         missing = find_missing_nodes(pods, nodes)
@@ -114,7 +115,7 @@ class PodGCController:
         for name, since in self._missing.items():
             if now - since >= settings.node_quarantine and await self._context.find_raw(NODES, name) is None:
                 gone.add(name)
-        plans = plan_pod_garbage(pods, nodes, gone, settings.finished_pods_kept, now)
+        plans = plan_pod_garbage(pods, nodes, gone, settings.finished_pods_kept, clock.now())
         limit = asyncio.Semaphore(_CONCURRENCY)
         failures: list[str] = []
 

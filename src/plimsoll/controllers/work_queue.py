@@ -66,7 +66,7 @@ class WorkQueue(Generic[K]):
         if seconds <= 0:
             self.add(key)
             return
-        when = self._clock.now() + seconds
+        when = self._clock.monotonic() + seconds
         known = self._due.get(key)
         if known is not None and known <= when:
             return
@@ -113,7 +113,7 @@ class WorkQueue(Generic[K]):
 
     def wake(self) -> None:
         """Make every delayed key ready whose time has come."""
-        now = self._clock.now()
+        now = self._clock.monotonic()
         while self._delayed and self._delayed[0][0] <= now:
             when, _, key = heapq.heappop(self._delayed)
             if self._due.get(key) == when:
@@ -129,7 +129,7 @@ class WorkQueue(Generic[K]):
                 await self._earlier.wait()
                 continue
             pause = asyncio.ensure_future(
-                self._clock.sleep(max(0.0, self._delayed[0][0] - self._clock.now()))
+                self._clock.sleep(max(0.0, self._delayed[0][0] - self._clock.monotonic()))
             )
             news = asyncio.ensure_future(self._earlier.wait())
             try:

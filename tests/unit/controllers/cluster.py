@@ -87,6 +87,9 @@ class ManualClock:
     def now(self) -> float:
         return self._now
 
+    def monotonic(self) -> float:
+        return self.now()
+
     async def sleep(self, seconds: float) -> None:
         sleeper = asyncio.get_running_loop().create_future()
         self._sleepers.append((self._now + seconds, sleeper))

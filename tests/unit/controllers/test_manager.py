@@ -163,6 +163,9 @@ async def test_the_manager_waits_for_the_api_server() -> None:
         def now(self) -> float:
             return cluster.clock.now()
 
+        def monotonic(self) -> float:
+            return self.now()
+
         async def sleep(self, seconds: float) -> None:
             await asyncio.sleep(0)
 

@@ -61,6 +61,22 @@ def test_the_queue_agrees_with_a_model_of_sets(steps: list[tuple[object, ...]]) 
         assert queue.next_due == min(later.values(), default=None)
 
 
+def test_setting_the_clock_back_delays_no_key() -> None:
+    class SetClock(ManualClock):
+        def now(self) -> float:
+            return super().now() - 3600
+
+        def monotonic(self) -> float:
+            return super().now()
+
+    clock = SetClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    queue.add_after("a", 5)
+    clock.advance(5)
+    queue.wake()
+    assert queue.take() == "a"
+
+
 def test_keys_are_given_out_in_order() -> None:
     queue: WorkQueue[str] = WorkQueue(ManualClock())
     for key in "cabca":

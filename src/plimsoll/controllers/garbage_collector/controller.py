@@ -6,6 +6,7 @@ that was checked.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,8 @@ from plimsoll.controllers.work_queue import WorkQueue
 
 #: Size of the cache of absent owners, which saves an API call per dependent.
 _MAX_REMEMBERED = 500
+#: Delay before an owner that exists, but was not seen, is looked up again: its deletion may never be seen.
+_UNSEEN_SECONDS = 10.0
 
 
 class GarbageCollector:
@@ -102,7 +105,13 @@ class GarbageCollector:
         if item.is_deleting or is_kept(item.metadata):
             return EMPTY_PLAN
         owners = {owner: await self._resolve_owner(item, owner) for owner in item.metadata.owner_references}
-        return plan_dependent(item, owners, graph)
+        plan = plan_dependent(item, owners, graph)
+        unseen = [
+            owner
+            for owner, state in owners.items()
+            if state is OwnerState.SOLID and find_solid_owner(graph, item, owner) is not OwnerState.SOLID
+        ]
+        return replace(plan, requeue_after=_UNSEEN_SECONDS) if unseen else plan
 
     async def _resolve_owner(self, item: GraphNode, reference: OwnerReference) -> OwnerState:
         group, _, version = reference.api_version.rpartition("/")

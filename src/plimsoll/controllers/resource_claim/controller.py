@@ -7,6 +7,7 @@ reservation is removed without asking the API whether the pod is gone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from plimsoll.api import codec
@@ -43,6 +44,8 @@ from plimsoll.errors import ApiError
 
 #: Size of the cache of deleted pods, which saves an API call per consumer.
 _MAX_REMEMBERED = 500
+#: Delay before a pod that exists, but was not seen, is looked up again: its deletion may never be seen.
+_UNSEEN_SECONDS = 10.0
 
 
 class _WorkKey(NamedTuple):
@@ -304,6 +307,8 @@ class ResourceClaimController:
             unchanged_for=self._seconds_unchanged(claim),
         )
         await self._context.executor.execute(plan.actions)
+        if any(live.values()) and plan.requeue_after is None:
+            return replace(plan, requeue_after=_UNSEEN_SECONDS)
         return plan
 
     async def _find_uid(self, namespace: str, name: str) -> str:
@@ -329,7 +334,7 @@ class ResourceClaimController:
         if FINALIZER not in claim.metadata.finalizers or claim.status.allocation is not None:
             self._unchanged_since.pop(key, None)
             return 0.0
-        now = self._context.clock.now()
+        now = self._context.clock.monotonic()
         known = self._unchanged_since.get(key)
         if known is None or known[0] != revision:
             known = self._unchanged_since[key] = (revision, now)
