@@ -16,6 +16,7 @@ from tests.simulation.api.server import ApiServer
 from tests.simulation.clocks import EPOCH, Running
 from tests.simulation.events import Event, plan_events
 from tests.simulation.faults import Dice, FaultPlan, Weather
+from tests.simulation.features.chosen import ChosenFeatures
 from tests.simulation.history import History
 from tests.simulation.invariants import Checker
 from tests.simulation.kube_scheduler import kube_scheduler
@@ -84,13 +85,16 @@ class Case:
         self.admin = Admin(self.api)
         self.nodes: Nodes | None = None
         self.placeholders: PlaceholderStates | None = None
+        self.features = ChosenFeatures(self, any_at_all=self.mode is Mode.CONTROL_PLANE)
         self.violations: list[str] = []
         self.bound = 0
         self.writes = 0
         self.at_rest = False
         names = ("scheduler-a", "scheduler-b") if self.has_election else ("scheduler-a",)
         settings = scheduler_settings(
-            elect=self.has_election, with_kubelets=self.mode is not Mode.CONTROL_PLANE
+            elect=self.has_election,
+            with_kubelets=self.mode is not Mode.CONTROL_PLANE,
+            binds=self.dice("binds").choice((128, 128, 8, 2)),
         )
         self.schedulers = [scheduler(self, name, settings) for name in names]
         self.programs: list[Supervised] = [*self.schedulers, controllers(self, "controllers")]
@@ -125,6 +129,7 @@ class Case:
         self.checker.on_change(change.resource, change.old, change.new)
         if self.nodes is not None:
             self.nodes.checker.on_change(change.resource, change.old, change.new)
+        self.features.on_change(change.resource, change.old, change.new)
         if self.placeholders is not None:
             self.placeholders.on_change(change.type == "DELETED", tree)
 
@@ -165,6 +170,8 @@ class Case:
             self.nodes.start()
         for program in self.programs:
             program.start()
+        self.history.note("case", "features", ", ".join(self.features.names))
+        self.features.create_objects()
         for event in plan_events(self):
             await asyncio.sleep(max(0.0, event.at - self.loop.now))
             if self.violations:
@@ -196,8 +203,6 @@ class Case:
         self.history.note("case", "faults end")
         self.network.up = True
         for program in self.programs:
-            if program.process is not None:
-                program.process.paused_until = 0.0
             program.start()
 
     async def _await_rest(self) -> None:
@@ -226,6 +231,7 @@ class Case:
         if self.nodes is None:
             for _ in self.admin.finish_deletions():
                 pass
+            self.features.help_to_rest()
             return
         self.nodes.start()
         if self.loop.now - since > 60:

@@ -28,7 +28,7 @@ class Event(NamedTuple):
 
 def plan_events(case: Case) -> list[Event]:
     """Return the events of a case in order."""
-    events = [*_load(case), *_weather(case), *_faults(case)]
+    events = [*_load(case), *_weather(case), *_faults(case), *case.features.events()]
     return sorted(events, key=lambda each: (each.at, each.key))
 
 
@@ -75,6 +75,7 @@ def _faults(case: Case) -> Iterator[Event]:
     kinds: tuple[tuple[str, int, Callable[[Case], Action]], ...] = (
         ("scheduler killed", 5, _kill_scheduler),
         ("leader killed with its writes on their way", 4, _depose),
+        ("scheduler stopped", 3, _stop_scheduler),
         ("scheduler paused", 3, _pause),
         ("scheduler suspended", 2, _suspend),
         ("clock jumped", 2, _jump),
@@ -151,6 +152,17 @@ def _kill_scheduler(case: Case) -> Action:
         seconds = dice.random() * dice.choice((0.1, 1.0, 5.0))
         victim.kill(seconds)
         return f"kill {victim.name} for {seconds:.2f} s"
+
+    return run
+
+
+def _stop_scheduler(case: Case) -> Action:
+    def run(dice: Dice) -> str:
+        victim = _victim(case, dice)
+        if victim.process is None or not victim.process.alive:
+            return ""
+        victim.stop()
+        return f"stop {victim.name}"
 
     return run
 

@@ -29,6 +29,8 @@ class FaultKind(Enum):
     CONFLICT = "409 without effect"
     ERROR_BEFORE = "5xx without effect"
     ERROR_AFTER = "5xx after the effect"
+    FORBID = "403 without effect"
+    INVALIDATE = "422 without effect"
     WATCH_REFUSED = "watch answered with 410"
     WATCH_CUT = "watch cut"
     WATCH_HELD = "watch events held back"
@@ -81,6 +83,8 @@ class Weather(Enum):
     MIXED = "mixed"
     #: Bindings fail, so that claims are released, and the releases arrive late.
     UNDOING = "bindings fail"
+    #: Writes are refused for good, as admission plugins of a cluster may.
+    REFUSING = "writes are refused"
     #: The lease calls of one process hang or fail, and what it decided arrives later than its lease lasts.
     LEASE_LOST = "lease lost"
 
@@ -104,8 +108,10 @@ _CHANCES: dict[Weather, dict[FaultKind, float]] = {
     Weather.MIXED: _MIXED,
     Weather.UNDOING: {K.DELAY_REQUEST: 0.4, K.LATE_REQUEST: 0.1},
     Weather.LEASE_LOST: {K.DELAY_REQUEST: 0.7},
+    Weather.REFUSING: {K.FORBID: 0.12, K.INVALIDATE: 0.08, K.DELAY_REQUEST: 0.05},
 }
 _FAILING_BINDINGS = {K.ERROR_BEFORE: 0.7, K.ERROR_AFTER: 0.1, K.LATE_REQUEST: 0.1}
+_REFUSED_BINDINGS = {K.FORBID: 0.3, K.INVALIDATE: 0.1}
 _WATCHES = {K.WATCH_REFUSED: 0.1, K.WATCH_CUT: 0.5, K.WATCH_HELD: 0.5}
 _LEASES = (K.DELAY_REQUEST, K.NO_ANSWER, K.ERROR_BEFORE, K.LOSE_ANSWER)
 #: Of delays, so many are longer than a lease.
@@ -172,6 +178,10 @@ class FaultPlan:
             chances = _WATCHES
         elif weather is Weather.UNDOING and call.path.endswith("/binding"):
             chances = _FAILING_BINDINGS
+        elif weather is Weather.REFUSING:
+            if call.method == "GET" or not call.process.startswith(("scheduler", "controllers")):
+                return None
+            chances = _REFUSED_BINDINGS if call.path.endswith("/binding") else chances
         kind = None
         for each, chance in chances.items():
             left -= chance

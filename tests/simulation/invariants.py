@@ -52,6 +52,8 @@ class Checker:
     claims: dict[Key, Tree] = field(default_factory=dict)
     nodes: dict[str, Tree] = field(default_factory=dict)
     slices: dict[str, Tree] = field(default_factory=dict)
+    #: Names of PodGroups by their UIDs.
+    groups: dict[str, str] = field(default_factory=dict)
     #: Every device that was ever published, with its slice.
     devices: dict[DeviceName, tuple[Tree, Tree]] = field(default_factory=dict)
     #: Devices that are not published, or were not until a time: nothing says what they charge.
@@ -240,13 +242,21 @@ class Checker:
             return
         if (claim.get("status") or {}).get("allocation") is None:
             self.report(f"{what} is not allocated")
-        if all(each["uid"] != pod["metadata"]["uid"] for each in consumers(claim)):
+        if not self.is_reserved(claim, pod):
             self.report(f"{what} is not reserved for it")
         node = self.nodes.get(node_of(pod))
         for result in allocation_results(claim):
             known = self.devices.get(_device(result))
             if node is not None and known is not None and not is_available_on(*known, node):
                 self.report(f"{what}: device {'/'.join(_device(result))} is not on {node_of(pod)}")
+
+    def is_reserved(self, claim: Tree, pod: Tree) -> bool:
+        """Return whether a claim is reserved for a pod or its PodGroup."""
+        group = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+        return any(
+            each["uid"] == pod["metadata"]["uid"] or (group and self.groups.get(each["uid"]) == group)
+            for each in consumers(claim)
+        )
 
     def charges_of(self, key: Key) -> Amounts:
         """Return what the allocation of a claim charges its node."""

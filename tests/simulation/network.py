@@ -25,7 +25,14 @@ _STATUS = (
     b'{"kind":"Status","apiVersion":"v1","metadata":{},'
     b'"status":"Failure","message":"%s","reason":"%s","code":%d}'
 )
-_REASONS = {409: b"Conflict", 410: b"Expired", 429: b"TooManyRequests", 500: b"InternalError"}
+_REASONS = {
+    403: b"Forbidden",
+    422: b"Invalid",
+    409: b"Conflict",
+    410: b"Expired",
+    429: b"TooManyRequests",
+    500: b"InternalError",
+}
 
 
 def status_reply(code: int, message: bytes = b"injected", retry_after: str = "") -> Reply:
@@ -91,6 +98,10 @@ class Network:
                     return self._later(self.latency(), connection.answer, reply)
                 case FaultKind.CONFLICT:
                     return self._later(self.latency(), connection.answer, status_reply(409))
+                case FaultKind.FORBID:
+                    return self._later(self.latency(), connection.answer, status_reply(403))
+                case FaultKind.INVALIDATE:
+                    return self._later(self.latency(), connection.answer, status_reply(422))
                 case FaultKind.ERROR_BEFORE:
                     return self._later(self.latency(), connection.answer, status_reply(fault.status))
             if kind in (FaultKind.LATE_REQUEST, FaultKind.LOSE_REQUEST):

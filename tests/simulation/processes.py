@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 #: Times of the lease (seconds): short, so that it is often lost within a case.
 LEASE, RENEW, RETRY = 4.0, 3.0, 0.5
+#: Longest time for devices and volumes of a pod to become ready (milliseconds).
+BINDING_MS = 6000
+#: Time that a scheduler has for its bindings when it is stopped (seconds).
+STOP_SECONDS = 3.0
 CONTROLLERS = (
     "resourceclaim-controller",
     "garbage-collector-controller",
@@ -38,6 +43,8 @@ class Supervised:
         self._run = run
         self._starts = 0
         self.process: Process | None = None
+        #: Asks the process to end in good order.
+        self.stop: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Start a process, unless one is running."""
@@ -74,24 +81,35 @@ class Supervised:
         self._case.loop.call_at_global(self._case.loop.now + seconds, self.start)
 
 
-def scheduler_settings(*, elect: bool, with_kubelets: bool) -> SchedulerSettings:
+def scheduler_settings(*, elect: bool, with_kubelets: bool, binds: int = 128) -> SchedulerSettings:
     """Return the settings of a scheduler; without kubelets, no placeholder would be admitted."""
     placeholders = PlaceholderSettings(mode="Auto" if with_kubelets else "Off")
     election = LeaderElection(elect=elect, lease=LEASE, renew=RENEW, retry=RETRY)
+    settings = SchedulerSettings()
+    profiles = tuple(
+        dataclasses.replace(each, binding_timeout_ms=BINDING_MS, volume_timeout_ms=BINDING_MS)
+        for each in settings.profiles
+    )
     return msgspec.structs.replace(
-        SchedulerSettings(),
+        settings,
+        profiles=profiles,
         election=election,
         named_seconds=0.5,
         generated_seconds=2.0,
+        binds=binds,
+        stop_seconds=STOP_SECONDS,
         placeholders=placeholders,
     )
 
 
 def scheduler(case: Case, name: str, settings: SchedulerSettings) -> Supervised:
     async def run(client: Client, process: Process) -> None:
-        await SchedulerProcess(client, settings, identity=process.name).run()
+        program = SchedulerProcess(client, settings, identity=process.name)
+        supervised.stop = program.stop
+        await program.run()
 
-    return Supervised(case, name, run)
+    supervised = Supervised(case, name, run)
+    return supervised
 
 
 def controllers(case: Case, name: str) -> Supervised:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tests.chaos.scheduler_faults.invariants import Rule, find_leaks, find_violations
@@ -32,13 +32,14 @@ Tree = dict[str, Any]
 
 def find_unrest(case: Case) -> list[str]:
     """Return what is wrong in a cluster at rest."""
-    objects = read_objects(case)
+    objects = _with_pods_of_groups(case, read_objects(case))
     if case.placeholders is not None:
         return [*map(str, find_leaks(objects)), *case.placeholders.find_faults()]
     return [
         *(str(each) for each in find_violations(objects) if each.rule is not Rule.DEVICE_NOT_PUBLISHED),
         *map(str, find_leaks(objects)),
-        *find_placeable(case.checker, objects),
+        *case.features.find_unrest(),
+        *find_placeable(case.checker, objects, case.features.may_judge),
     ]
 
 
@@ -53,10 +54,40 @@ def read_objects(case: Case) -> ClusterObjects:
     )
 
 
+def _with_pods_of_groups(case: Case, objects: ClusterObjects) -> ClusterObjects:
+    """Return the objects with claims of living PodGroups reserved for all pods of the group.
+
+    A group without pods is a pod of its own: it may keep a claim.
+    """
+    groups, claims, pods = case.checker.groups, [], list(objects.pods)
+    for claim in objects.claims:
+        found = []
+        for each in consumers(claim):
+            name = groups.get(each["uid"])
+            if name is None:
+                found.append(each)
+                continue
+            members = [
+                pod
+                for pod in objects.pods
+                if (pod["spec"].get("schedulingGroup") or {}).get("podGroupName") == name
+            ]
+            if not members:
+                members = [{"metadata": {"name": name, "uid": each["uid"]}, "spec": {"nodeName": "-"}}]
+                pods += members
+            found += [{**each, "uid": pod["metadata"]["uid"]} for pod in members]
+        if found:
+            claim = {**claim, "status": {**claim["status"], "reservedFor": found}}
+        claims.append(claim)
+    return ClusterObjects(objects.nodes, pods, claims, objects.slices, objects.classes)
+
+
 # -- what fits
 
 
-def find_placeable(checker: Checker, objects: ClusterObjects) -> Iterator[str]:
+def find_placeable(
+    checker: Checker, objects: ClusterObjects, may_judge: Callable[[Tree, str], bool]
+) -> Iterator[str]:
     """Yield the pods that are not placed although they fit a node as it is."""
     claims = {key_of(claim): claim for claim in objects.claims}
     devices = published_devices(objects.slices)
@@ -72,6 +103,8 @@ def find_placeable(checker: Checker, objects: ClusterObjects) -> Iterator[str]:
         if CORE in requests_of(pod):
             wanted.append({"metadata": {}, "spec": _core_spec(), "status": {}})
         for node in objects.nodes:
+            if not may_judge(pod, node["metadata"]["name"]):
+                continue
             if _fits(checker, pod, [each for each in wanted if each is not None], node, devices):
                 yield f"pod {name_of(pod)} is not placed and fits {node['metadata']['name']}"
                 break

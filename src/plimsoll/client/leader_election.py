@@ -159,6 +159,8 @@ class Election:
                 return  # the process was stopped, or the machine suspended, for too long
             # The call has a timeout, because the work must stop at the renew deadline.
             if left > 0 and await self.attempt(left):
+                if not self.holds():
+                    return  # writes were refused meanwhile, and nobody repeats them
                 renewed = started
                 self._write_until = up + self.timing.renew
             elif self.holder and not self.leading:

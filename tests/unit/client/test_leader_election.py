@@ -387,6 +387,30 @@ async def test_a_suspended_machine_loses_its_lease() -> None:
 
 
 @run_by(virtual_time.run_scenario)
+async def test_a_lease_that_expired_during_its_renewal_is_lost() -> None:
+    """Work whose writes were refused meanwhile has given up: a late answer does not make it lead again."""
+    leases = Leases(Random(1))
+    suspended = 0.0
+    loop = asyncio.get_running_loop()
+    election = Election(leases, "ns", "work", "a", wall=wall, uptime=lambda: loop.time() + suspended)
+
+    async def lead() -> None:
+        await asyncio.sleep(1000)
+
+    task = asyncio.ensure_future(election.run(lead))
+    await asyncio.sleep(4.5)
+    leases.trouble = 1.0
+    await asyncio.sleep(3)  # a renewal fails
+    leases.transmit = lambda: asyncio.sleep(0.3)  # type: ignore[method-assign]
+    await asyncio.sleep(0.7)  # the next one is under way
+    suspended = 6.0
+    with pytest.raises(LeaseLostError):
+        election.check()
+    with pytest.raises(LeaseLostError):
+        await asyncio.wait_for(task, 20)
+
+
+@run_by(virtual_time.run_scenario)
 async def test_a_lease_is_released_only_if_every_write_was_answered() -> None:
     leases = Leases(Random(1))
 
