@@ -160,7 +160,7 @@ class Election:
             # The call has a timeout, because the work must stop at the renew deadline.
             if left > 0 and await self.attempt(left):
                 if not self.holds():
-                    return  # writes were refused meanwhile, and nobody repeats them
+                    return  # writes were refused meanwhile, and are not repeated
                 renewed = started
                 self._write_until = up + self.timing.renew
             elif self.holder and not self.leading:
