@@ -19,6 +19,7 @@ from tests.chaos.scheduler_faults.small_cluster import NS, pod_tree
 from tests.simulation.case import Case
 from tests.simulation.events import Event
 from tests.simulation.faults import Call, Fault, FaultPlan
+from tests.simulation.features.chosen import ChosenFeatures
 from tests.simulation.network import Stream
 from tests.simulation.processes import LEASE
 from tests.simulation.rest import read_objects
@@ -46,6 +47,7 @@ class RecordingCase(Case):
 
     def __init__(self, seed: int, seconds: float) -> None:
         super().__init__(seed, mode=Mode.CONTROL_PLANE, seconds=seconds)
+        self.features = ChosenFeatures(self, any_at_all=False)  # real processes do not have their actors
         self.steps: list[Step] = []
         self._leader = self._first_leader = ""
         self.admin = RecordingAdmin(self)
