@@ -1,9 +1,9 @@
 """Devices allocated to claims: by the API, or assumed by a binding in progress.
 
 An assumed allocation counts until its binding has ended, whenever the claim's status has none: the binding
-may write it again after it was removed. A claim for extended resources is assumed before the
-API server has assigned its UID; once it is allocated, that UID takes over what was assumed for its pod. Every
-change returns the released allocations, so that the snapshot can invalidate caches.
+may write it again after it was removed. A claim for extended resources is assumed before the API server has
+assigned its UID; once it is allocated, that UID takes over what was assumed for its pod. Every change returns
+the released allocations, so that the snapshot can invalidate caches.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ class Assumption:
 class AssumedAllocations:
     """Allocations by claim UID; `state` has the same allocations by device."""
 
-    __slots__ = ("_allocations", "_assumed", "state")
+    __slots__ = ("_allocations", "_assumed", "_claims_of", "state")
 
     def __init__(self, shared: bool) -> None:
         self.state = AllocationState(shared)
         self._allocations: dict[str, AllocationResult] = {}
         self._assumed: dict[str, Assumption] = {}
+        self._claims_of: dict[str, list[str]] = {}  # UIDs of claims that were assumed, by pod
 
     def of(self, uid: str) -> AllocationResult | None:
         """Return the allocation of a claim, written or assumed."""
@@ -72,11 +73,13 @@ class AssumedAllocations:
     def assume(self, uid: str, pod: str, allocation: AllocationResult) -> AllocationResult | None:
         """Assume an allocation for a pod's claim."""
         self._assumed[uid] = Assumption(pod, allocation)
+        self._claims_of.setdefault(pod, []).append(uid)
         return self.set(uid, allocation)
 
     def forget(self, pod: str) -> list[AllocationResult | None]:
         """Drop the allocations assumed for a pod; only the status of its claims counts from now on."""
-        ended = [uid for uid, each in self._assumed.items() if each.pod == pod]
+        uids = dict.fromkeys(self._claims_of.pop(pod, ()))
+        ended = [uid for uid in uids if self.assumed_by(uid) == pod]
         return [self.set(uid, self._assumed.pop(uid).written) for uid in ended]
 
     def on_claim(self, claim: ResourceClaim) -> AllocationResult | None:
@@ -96,6 +99,7 @@ class AssumedAllocations:
         if assumption is None:
             return
         self._assumed[uid] = assumption
+        self._claims_of[assumption.pod].append(uid)
         if uid in self._allocations:
             self.set(before, None)
         else:
